@@ -1,6 +1,7 @@
 """The values of settings: nested mappings, dotted keys, a fingerprint, and the code of custom classes."""
 
 import dataclasses
+import functools
 import hashlib
 import itertools
 import json
@@ -56,4 +57,10 @@ def warn_of_changes(settings: Any, previous_hashes: Mapping[str, str], source: s
         name for name in previous_hashes if now.get(name, previous_hashes[name]) != previous_hashes[name]
     ]
     if changed:
-        logger.warning("%s: the code of %s has changed since the run began", source, ", ".join(changed))
+        _warn_once(f"{source}: the code of {', '.join(changed)} has changed since the run began")
+
+
+@functools.cache
+def _warn_once(message: str) -> None:
+    """Log a message unless this process has, as a command may read a run's config several times."""
+    logger.warning(message)

@@ -16,7 +16,7 @@ def test_counts_encoder_and_head(
     make_recipe: Callable[..., PretrainRecipe], monkeypatch: pytest.MonkeyPatch, tied: bool
 ) -> None:
     encoder, head = make_recipe().model.build(), MaskedHead(16, 100, tied=tied)
-    monkeypatch.setattr(utilisation, "peak", lambda device, dtype: 1e9)
+    monkeypatch.setattr(utilisation, "peak", lambda device, dtype: 1e12)
     meter = Meter(encoder, head, device=torch.device("cpu"), precision="float32")
     mask = np.arange(5) < np.array([5, 3, 0, 0, 0, 0, 0, 1])[:, None]  # nine targets in forty slots
     arrays = {
@@ -26,7 +26,8 @@ def test_counts_encoder_and_head(
     }
     none, five = (sum(cost.multiply_accumulates for cost in encoder.costs(64, count)) for count in (0, 5))
     products = 8 * none + 9 * ((five - none) / 5 + 16 * 16 + 16 * 100)
-    assert meter.utilisation(arrays, 0.5) == pytest.approx(6 * products / 0.5 / 1e9)
+    assert meter.utilisation(arrays, 0.5) == pytest.approx(6 * products / 0.5 / 1e12)
+    assert meter.utilisation(arrays, 1e-9) == 1.0
 
 
 @pytest.mark.parametrize("upsampler", Slot("tokenfree.train.model.upsamplers", "repeat_concat").names())

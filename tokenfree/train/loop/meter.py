@@ -28,7 +28,8 @@ class Meter:
         """Return the share (0 to 1) of the measured peak in a step over this worker's `arrays` that took `seconds`."""
         if self._peak is None:
             self._peak = peak(self._device, self._dtype)
-        return self.flops(arrays) / seconds / self._peak
+        # A step can be faster than the measured products, which other processes may have slowed down.
+        return min(1.0, self.flops(arrays) / seconds / self._peak)
 
     def flops(self, arrays: Arrays) -> int:
         """Return the floating-point operations of a step over `arrays`, forward and backward."""

@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from tokenfree.core.errors import UserError
+from tokenfree.core.errors import UserError, logger
 from tokenfree.core.settings_values import fingerprint
 from tokenfree.core.stored_files import cut_torn_line
 from tokenfree.train.batches import counter_random as random
@@ -100,6 +100,10 @@ def plan(proposer: Proposer) -> History:
     whole = is_whole_grid(sweep)
     if whole and (number := spaces.num_combinations(sweep.space)) > _MAX_GRID_SETTINGS:
         raise UserError(f"space: the grid has {number:,} settings. Give `trials`, or another searcher.")
+    if sweep.searcher.name == "grid" and sweep.trials and sweep.trials < spaces.num_combinations(sweep.space):
+        logger.warning(
+            "trials: the first %d settings of the grid are tried, not all combinations", sweep.trials
+        )
     num_settings = None if whole else sweep.trials or DEFAULT_TRIALS
     foreseen = num_foreseen(sweep, num_settings or 0)
     history = History(seeds=1, reports=sweep.reports)

@@ -4,11 +4,13 @@ import argparse
 import json
 
 from tokenfree.core.errors import UserError
+from tokenfree.core.storage import Storage
 from tokenfree.train.data.mixture import Data
 from tokenfree.train.data.shards import paths_of
 from tokenfree.train.evaluate import evaluate
 from tokenfree.train.inference.finetuned import load_finetuned
 from tokenfree.train.runs.config import is_finetuned
+from tokenfree.train.runs.formats import RESULT_NAME
 from tokenfree.workflows.recipes.training import data_of
 from tokenfree.workflows.terminal.results import breakdown_lines, context_line, metric_lines, next_command
 
@@ -62,4 +64,7 @@ def _evaluate_windows(args: argparse.Namespace, data: Data) -> None:
     breakdown = breakdown_lines(**by_group) if by_group else ()
     lines = [*metric_lines(metrics), context_line(metrics), *breakdown]
     print("\n".join(line for line in lines if line is not None))
-    print(next_command("report", *paths_of(data), args.run_folder, "--output", "report.html"))
+    command = ["report", *paths_of(data), args.run_folder, "--output", "report.html"]
+    if args.step is None and RESULT_NAME not in Storage.at(args.run_folder).names():
+        command = ["pretrain", "--output", args.run_folder, *["--trust-code"] * args.trust_code]
+    print(next_command(*command))

@@ -1,5 +1,6 @@
 """Hyperparameters, their conditions, and the searchers that draw from them."""
 
+import contextlib
 import itertools
 import json
 import time
@@ -137,6 +138,17 @@ def test_a_knob_plays_a_part_only_under_its_condition(searcher: str) -> None:
 def test_a_grid_holds_every_combination() -> None:
     space = {"train.seed": {"integer": [0, 2]}, "train.length": {"choice": [8, 16]}}
     assert len({tuple(values.values()) for values in first(make("grid", space=space))}) == 6
+
+
+def test_a_grid_that_is_cut_short_is_reported(caplog: pytest.LogCaptureFixture) -> None:
+    space = {"train.seed": {"integer": [0, 2]}, "train.length": {"choice": [8, 16]}}
+    for trials, is_reported in ((2, True), (6, False)):
+        caplog.clear()
+        proposer = Proposer(make("grid", space=space, trials=trials), cast(Any, None))
+        with contextlib.suppress(AttributeError):  # it has no subject that could check the settings
+            plan(proposer)
+        text = f"trials: the first {trials} settings of the grid are tried, not all combinations"
+        assert (caplog.messages == [text]) == is_reported
 
 
 def test_grids_are_crossed_and_other_knobs_are_drawn_anew() -> None:
