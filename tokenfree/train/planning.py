@@ -176,7 +176,8 @@ def bfloat16_speed(dimensions: Dimensions, *, repeats: int = 3) -> float:
 
 
 def bfloat16_summary(speed: float) -> str:
-    return f"a layer is {speed:.1f} times as fast in bfloat16 as in float32 on this machine"
+    fast, slow = ("bfloat16", "float32") if speed >= 1 else ("float32", "bfloat16")
+    return f"a layer is {max(speed, 1 / speed):.1f} times as fast in {fast} as in {slow} on this machine"
 
 
 def advice(speed: float, precision: str) -> str:

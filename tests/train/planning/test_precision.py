@@ -41,3 +41,4 @@ def test_advice_is_given_where_something_would_change() -> None:
     assert advice(0.8, "bfloat16") == "set train.precision to float32: it is no slower"
     assert advice(1.9, "bfloat16") == advice(0.8, "float32") == ""
     assert bfloat16_summary(1.94).startswith("a layer is 1.9 times as fast in bfloat16")
+    assert bfloat16_summary(0.2).startswith("a layer is 5.0 times as fast in float32 as in bfloat16")

@@ -178,7 +178,10 @@ def _wait(cluster: LocalCluster, number: int, process: subprocess.Popen[bytes]) 
     while _STARTED not in (text := cluster.log(number).read_text(encoding="utf-8", errors="replace")):
         if process.poll() is not None or time.monotonic() > until:
             lines = [line.strip() for line in text.splitlines() if line.strip()] or ["it said nothing"]
-            raise JobError(f"node {number} of the local cluster did not start: {lines[-1]}")
+            raise JobError(
+                f"node {number} of the local cluster did not start: {lines[-1]}. Run the same command again, with "
+                "fewer --nodes if the machine is busy."
+            )
         time.sleep(0.1)
 
 

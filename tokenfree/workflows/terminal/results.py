@@ -145,7 +145,7 @@ _METRICS = {
     "validation_targets": "held-out targets",
     "baseline_unigram": "baseline by frequency, nats",
     "baseline_clue": "baseline by frequency and length, nats",
-    "baseline_copied": "the same, visible targets copied, nats",
+    "baseline_copied": "the same, and visible targets known, nats",
     "baseline_masked_only_unigram": "hidden: by frequency, nats",
     "baseline_masked_only_clue": "hidden: by frequency and length, nats",
     "baseline_masked_only_neighbours": "hidden: counts of both neighbours, nats",

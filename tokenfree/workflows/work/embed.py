@@ -4,7 +4,7 @@ import argparse
 
 from tokenfree.train.inference.embed import Wanted, embed
 from tokenfree.workflows.terminal.progress import EmbeddingLine
-from tokenfree.workflows.terminal.results import counted, next_command
+from tokenfree.workflows.terminal.results import counted
 
 
 def run(args: argparse.Namespace) -> None:
@@ -31,4 +31,3 @@ def run(args: argparse.Namespace) -> None:
     )
     print(f"  {'step':<12}{result.step:,}")
     print(f"  {'vectors':<12}{args.output}")
-    print(next_command("verify", args.output))

@@ -8,7 +8,7 @@ from rich.table import Column, Table
 from tokenfree.core.errors import SettingsError, UserError
 from tokenfree.workflows.recipes import library
 from tokenfree.workflows.terminal.progress import console
-from tokenfree.workflows.terminal.results import next_command, show_settings
+from tokenfree.workflows.terminal.results import next_command, show_settings, size_of
 
 
 def run(args: argparse.Namespace) -> None:
@@ -79,13 +79,13 @@ def _show(args: argparse.Namespace) -> None:
             f"{macs:,}",
             f"{macs / total:.1%}",
         )
-    sizes = ", ".join(f"{name} {size / 2**20:,.0f}" for name, size in memory._asdict().items())
+    sizes = ", ".join(f"{name} {size_of(size)}" for name, size in memory._asdict().items())
     out = console()
     out.print(table)
     symbols = recipe.model.embedder.symbols
     without = "; the head of the objective, which grows with the data's vocabulary, is not counted"
     out.print(f"\n{length:,} {symbols}, {targets} targets{without if head is None else ''}")
-    out.print(f"memory of a step with {batch} examples: {memory.total / 2**20:,.0f} MiB ({sizes})")
+    out.print(f"memory of a step with {batch} examples: {size_of(memory.total)} ({sizes})")
     out.print(
         f"precision: {', '.join(filter(None, [bfloat16_summary(speed), advice(speed, recipe.train.precision)]))}"
     )

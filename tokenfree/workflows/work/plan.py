@@ -91,7 +91,7 @@ def _lines(
     flops = plan["flops"] / plan["steps"]
     yield f"work      {counted(plan['steps'], 'step')} of {examples}, {flops:.3g} FLOPs a step"
     yield f"model     {plan['parameters']:,} parameters, head of the objective included"
-    yield f"step      {plan['step_seconds']:,.3g} s, {plan['exchange_seconds']:,.3g} s of it for gradients"
+    yield f"step      {plan['step_seconds']:,.3g} s, {plan['exchange_seconds']:,.3g} s of it to exchange gradients"
     yield f"time      {time_of(plan['seconds'])}, {plan['device_hours']:,.3g} device-hours"
     memory = dict(plan["memory_bytes"])
     total, device = memory.pop("total"), ACCELERATORS[args.gpu].memory
@@ -104,7 +104,11 @@ def _lines(
     yield f"disk      {size_of(count * size + metrics)}: {kept}"
     if work.data_bytes is not None:
         yield f"data      {size_of(work.data_bytes)} of shards, read {work.epochs:.3g} times"
-    yield f"money     {'give --price, of a device for an hour' if plan['cost'] is None else money(plan['cost'])}"
+    yield "money     " + (
+        "give --price, of a device for an hour"
+        if plan["cost"] is None
+        else f"{money(plan['cost'])}, in the currency of --price"
+    )
     yield from (f"measured  {line}" for line in plan["measured"])
     yield from (f"assumed   {line}" for line in plan["assumed"])
 

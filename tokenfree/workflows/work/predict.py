@@ -42,7 +42,7 @@ def _predict_labels(args: argparse.Namespace) -> None:
 def _predict_masks(args: argparse.Namespace) -> None:
     predictor = load_predictor(args.run_folder, args.data, step=args.step, trust_code=args.trust_code)
     if not args.json:
-        print(f"step {predictor.checkpoint.step:,}", file=sys.stderr)
+        print(f"step {predictor.checkpoint.step:,} of {predictor.recipe.train.steps:,}", file=sys.stderr)
     for text in _texts(args.texts):
         masks = predictor(text, args.top)
         if args.json:

@@ -104,7 +104,7 @@ def _data(args: argparse.Namespace, sweep: SweepRecipe) -> Data | TaskInput:
     if data is not None:
         return data
     if TASK not in sweep.base and not of_task:
-        raise UserError("--data is missing: a data directory made by `tokenfree preprocess`")
+        raise UserError("--data is missing. Give a data directory made by `tokenfree preprocess`.")
     return TaskInput(files, args.init_from, args.vocabulary, args.trust_code)
 
 
