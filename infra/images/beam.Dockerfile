@@ -19,6 +19,9 @@ RUN pip install --no-cache-dir --no-deps --require-hashes -r beam.lock \
 RUN useradd --create-home --uid 10001 tokenfree
 # Nothing is installed when a worker starts, so it needs no environment of its own, nor a place to write one.
 ENV OMP_NUM_THREADS=1 RUN_PYTHON_SDK_IN_DEFAULT_ENVIRONMENT=1
+LABEL org.opencontainers.image.title="tokenfree-beam" \
+    org.opencontainers.image.description="Beam workers that turn text into shards for tokenfree" \
+    org.opencontainers.image.licenses="Apache-2.0"
 # A number, so that Kubernetes can tell that it is not root.
 USER 10001
 WORKDIR /home/tokenfree
@@ -26,6 +29,8 @@ WORKDIR /home/tokenfree
 ENTRYPOINT ["/opt/apache/beam/boot"]
 
 FROM worker AS submit
+LABEL org.opencontainers.image.title="tokenfree-beam-submit" \
+    org.opencontainers.image.description="tokenfree with Java, which submits Beam jobs to Flink and Spark"
 USER 0
 # Java's package wants a folder for its manual. Debian keeps no older versions, so that none can be asked for.
 # hadolint ignore=DL3008

@@ -9,6 +9,8 @@ ARG WORKER
 FROM gcr.io/dataflow-templates-base/python311-template-launcher-base:20240812-rc01 AS launcher
 # hadolint ignore=DL3006
 FROM ${WORKER}
+LABEL org.opencontainers.image.title="tokenfree-dataflow-template" \
+    org.opencontainers.image.description="Flex template of Dataflow that starts jobs of tokenfree"
 COPY --from=launcher /opt/google/dataflow/python_template_launcher /opt/google/dataflow/python_template_launcher
 COPY infra/beam/dataflow-template/launch.py /opt/launch.py
 ENV FLEX_TEMPLATE_PYTHON_PY_FILE=/opt/launch.py

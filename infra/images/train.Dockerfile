@@ -26,6 +26,9 @@ RUN useradd --create-home --uid 10001 tokenfree \
 # hadolint takes our name for a secret one.
 # hadolint ignore=DL3064
 ENV PYTHONUNBUFFERED=1 RAY_USAGE_STATS_ENABLED=0 TOKENFREE_CACHE=/cache
+LABEL org.opencontainers.image.title="tokenfree-train" \
+    org.opencontainers.image.description="Ray nodes that pretrain token-free language encoders" \
+    org.opencontainers.image.licenses="Apache-2.0"
 # A number, so that Kubernetes can tell that it is not root.
 USER 10001
 WORKDIR /home/tokenfree

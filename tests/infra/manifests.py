@@ -19,7 +19,7 @@ OVERLAYS = [
     path.parent for tree in (KUBERAY, FLINK) for path in sorted(tree.glob("overlays/*/kustomization.yaml"))
 ]
 GPUS = ("l4", "a100", "h100")
-NATIVE = ("v1", "apps/v1", "batch/v1", "networking.k8s.io/v1")  # what is Kubernetes' own
+NATIVE = ("v1", "apps/v1", "batch/v1", "networking.k8s.io/v1", "policy/v1")  # what is Kubernetes' own
 Manifest = dict[str, Any]
 
 

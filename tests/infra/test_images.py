@@ -1,5 +1,6 @@
 """The Dockerfiles: what hadolint says, that bases are pinned, and that what they copy is there."""
 
+import fnmatch
 import os
 import re
 import shutil
@@ -68,6 +69,29 @@ def test_the_user_is_a_number_that_is_not_root(dockerfile: Path) -> None:
     users = re.findall(r"^USER (\S+)", dockerfile.read_text(), re.M)
     assert all(user.isdigit() for user in users)
     assert users[-1:] == ["10001"] or "FROM ${WORKER}" in dockerfile.read_text()
+
+
+@each
+def test_what_is_copied_is_sent_to_the_build_and_nothing_else(dockerfile: Path) -> None:
+    ignored, *allowed = [
+        line for line in (REPOSITORY / ".dockerignore").read_text().splitlines() if not line.startswith("#")
+    ]
+    assert ignored == "*"
+    for line in re.findall(r"^COPY (?!--from)(.+)$", dockerfile.read_text(), re.M):
+        for source in line.split()[:-1]:
+            assert any(fnmatch.fnmatch(source, pattern.removeprefix("!")) for pattern in allowed), source
+    assert not any(
+        fnmatch.fnmatch(name, pattern[1:]) for name in (".git/config", "data/x") for pattern in allowed
+    )
+
+
+@each
+def test_images_have_labels(dockerfile: Path) -> None:
+    text = dockerfile.read_text()
+    titles = re.findall(r'org\.opencontainers\.image\.title="([^"]+)"', text)
+    assert titles
+    assert len(re.findall(r'org\.opencontainers\.image\.description="[^"]+"', text)) == len(titles)
+    assert all(f"{title}:" in text for title in titles)  # the name under which the first lines build it
 
 
 @each

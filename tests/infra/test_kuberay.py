@@ -50,6 +50,23 @@ def test_ray_is_that_of_the_lock_and_the_head_computes_nothing(overlay: Path) ->
 
 
 @each
+def test_pods_request_scratch_disk_and_the_head_is_not_evicted(overlay: Path) -> None:
+    manifests = build(overlay)
+    spec = cluster(overlay)
+    for pod in (worker(spec), spec["headGroupSpec"]["template"]["spec"]):
+        (container,) = pod["containers"]
+        resources = container["resources"]
+        assert {"ephemeral-storage"} <= resources["requests"].keys() & resources["limits"].keys()
+    disk = worker(spec)["containers"][0]["resources"]["requests"]["ephemeral-storage"]
+    (volume,) = [volume for volume in worker(spec)["volumes"] if volume["name"] == "cache"]
+    assert int(disk.removesuffix("Gi")) > int(volume["emptyDir"]["sizeLimit"].removesuffix("Gi"))
+    budget = one(manifests, "PodDisruptionBudget")["spec"]
+    labels = spec["headGroupSpec"]["template"]["metadata"]["labels"]
+    assert budget["selector"]["matchLabels"] == {**labels, "ray.io/node-type": "head"}
+    assert budget["minAvailable"] == 1
+
+
+@each
 def test_the_image_is_the_one_that_the_overlay_names_everywhere(overlay: Path) -> None:
     (manifest,) = [found for found in build(overlay) if found["kind"] in ("RayCluster", "RayJob")]
     images = set(re.findall(r"'image': '([^']+)'", str(manifest)))
