@@ -68,7 +68,7 @@ class Key(NamedTuple):
 
 
 class ModuleCode(ast.NodeTransformer):
-    """The definitions of a module.
+    """The definitions of a module, without annotations and assertions.
 
     Their names have the attribute `definition` if they stand for a definition of one of the `packages`, or `external`,
     a module (or "") and what is imported from it. Raises UserError if the module is in no file.
@@ -123,7 +123,7 @@ class ModuleCode(ast.NodeTransformer):
         return node if whole is None or whole.name != WHOLE_MODULE else _name(Key(whole.module, node.attr))
 
     def visit_FunctionDef(self, node: ast.FunctionDef) -> ast.AST:
-        node.returns = _unquoted(node.returns)
+        node.returns = None
         self._shorten(node)
         outer, nodes = self._local, list(ast.walk(node))
         self._local = outer.union(
@@ -148,13 +148,16 @@ class ModuleCode(ast.NodeTransformer):
             node.body = first + node.body[1:] or [ast.Pass()]
 
     def visit_Assert(self, node: ast.Assert) -> None:
-        """Leave out assertions, which are for the package's own types."""
+        return None
 
-    def visit_arg(self, node: Any) -> ast.AST:
-        node.annotation = _unquoted(node.annotation)
+    def visit_arg(self, node: ast.arg) -> ast.AST:
+        node.annotation = None
+        return node
+
+    def visit_AnnAssign(self, node: ast.AnnAssign) -> ast.AST:
+        # A field of a record needs an annotation.
+        node.annotation = ast.Name("Any", ast.Load())
         return self.generic_visit(node)
-
-    visit_AnnAssign = visit_arg
 
 
 def _is(node: ast.AST, value: bool) -> bool:
@@ -166,11 +169,6 @@ def _is_module(path: str) -> bool:
         return importlib.util.find_spec(path) is not None
     except ModuleNotFoundError:
         return False
-
-
-def _unquoted(annotation: Any) -> Any:
-    is_quoted = isinstance(annotation, ast.Constant) and isinstance(annotation.value, str)
-    return ast.parse(str(annotation.value), mode="eval").body if is_quoted else annotation
 
 
 def _name(key: Key) -> ast.expr:
@@ -217,8 +215,7 @@ class Program:
     """The definitions that `roots` of a module need, with other values for some of its variables.
 
     Nothing builds PyTorch modules of other classes than those in `modules`, nor subclasses of `unused`, and calls
-    none of its functions. Raises
-    UserError if a part is in no file.
+    none of its functions. Raises UserError if a part is in no file.
     """
 
     def __init__(
@@ -252,13 +249,18 @@ class Program:
             self._sources[module] = ModuleCode(module, self._packages)
         return self._sources[module]
 
-    def _reach_from(self, key: Key) -> None:
-        for node in ast.walk(_Bare().visit(self._cut(key))):
+    def _resolved(self, key: Key) -> Key:
+        """Return the definition that a module may only import."""
+        imported = self._source(key.module).imported
+        return self._resolved(imported[key.name]) if key.name in imported else key
+
+    def _reach_from(self, definition: Key) -> None:
+        for node in ast.walk(self._cut(definition)):
             self._attributes.update(_attributes_of(node))
-            target: Key | None = getattr(node, "definition", None)
-            definitions = {} if target is None else self._source(target.module).definitions
-            if target is not None and target.name in definitions:
-                names = names_bound_by(definitions[target.name])
+            key: Key | None = getattr(node, "definition", None)
+            if key is not None:
+                target = self._resolved(key)
+                names = names_bound_by(self._source(target.module).definitions[target.name])
                 self._reached |= dict.fromkeys(Key(target.module, name) for name in names)
 
     def _cut(self, key: Key) -> Any:
@@ -317,7 +319,7 @@ class Program:
         """Return the file."""
         external, statements = {("typing", "Any")}, list[str]()
         for key, name in self._names.items():
-            statement = _Renamed(self._names).visit(self._cut(key))
+            statement = _Renamed(self._names, self._resolved).visit(self._cut(key))
             if isinstance(statement, (ast.FunctionDef, ast.ClassDef)):
                 statement.name = name
             nodes = (getattr(node, "external", None) for node in ast.walk(statement))
@@ -418,28 +420,15 @@ class _Simplified(ast.NodeTransformer):
     visit_IfExp = visit_If
 
 
-class _Bare(ast.NodeTransformer):
-    """Removal of annotations, which nothing evaluates."""
-
-    def visit_arg(self, node: ast.arg) -> ast.arg:
-        node.annotation = None
-        return node
-
-    def visit_FunctionDef(self, node: ast.FunctionDef) -> ast.AST:
-        node.returns = None
-        return self.generic_visit(node)
-
-    def visit_AnnAssign(self, node: ast.AnnAssign) -> ast.AST:
-        node.annotation = ast.Constant(None)
-        return self.generic_visit(node)
-
-
 class _Renamed(ast.NodeTransformer):
-    """Replacement of names by those in the file, and of types that are not there by Any."""
+    """Replacement of names by those in the file."""
 
-    def __init__(self, names: Mapping[Key, str]) -> None:
-        self._names = names
+    def __init__(self, names: Mapping[Key, str], resolved: Callable[[Key], Key]) -> None:
+        self._names, self._resolved = names, resolved
 
-    def visit_Name(self, node: ast.Name) -> ast.AST:
-        key = getattr(node, "definition", None)
-        return node if key is None else ast.Name(self._names.get(key, "Any"), node.ctx)
+    def visit_Name(self, node: Any) -> ast.AST:
+        return (
+            ast.Name(self._names[self._resolved(node.definition)], node.ctx)
+            if hasattr(node, "definition")
+            else node
+        )
