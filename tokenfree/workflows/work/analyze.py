@@ -229,7 +229,11 @@ def _show(results: dict[str, Any]) -> None:
 
 
 def _mean(rows: list[dict[str, Any]]) -> dict[str, Any]:
-    columns = {name: [row[name] for row in rows if row[name] is not None] for name in rows[0]}
+    columns = {
+        name: [row[name] for row in rows if row[name] is not None]
+        for name, first in rows[0].items()
+        if not isinstance(first, list)
+    }
     return {name: sum(values) / len(values) if values else None for name, values in columns.items()}
 
 
