@@ -103,7 +103,9 @@ class Slot:
         )
 
     def names(self) -> list[str]:
-        return _variants(self.package)
+        """Return the variants: the public files of the package that define a `Config`, sorted."""
+        folders = importlib.import_module(self.package).__path__
+        return _variants(self.package, *((folder, os.stat(folder).st_mtime_ns) for folder in folders))
 
     def config_class(self, name: str) -> type:
         """Return the settings of a variant.
@@ -145,9 +147,10 @@ class Slot:
             raise PydanticCustomError("part", "part", {"errors": error.errors()}) from error
 
 
-@functools.cache
-def _variants(package: str) -> list[str]:
-    modules = pkgutil.iter_modules(importlib.import_module(package).__path__)
+@functools.lru_cache(maxsize=64)
+def _variants(package: str, *folders: tuple[str, int]) -> list[str]:
+    """Return the variants in the folders of a package, each with the time of its last change, in nanoseconds."""
+    modules = pkgutil.iter_modules([folder for folder, _ in folders])
     names = sorted(info.name for info in modules if not info.name.startswith("_"))
     return [name for name in names if hasattr(importlib.import_module(f"{package}.{name}"), "Config")]
 

@@ -77,7 +77,8 @@ def check_hashes(storage: Storage, files: Mapping[str, str], *, source: str, act
     """
     check = functools.partial(check_hash, storage, source=source, action=action)
     with ThreadPoolExecutor(cores()) as pool:
-        list(pool.map(check, files, files.values()))
+        for _ in pool.map(check, files, files.values()):
+            pass
 
 
 HASHES = "hashes.json"  # of a finished folder: the SHA-256 of its files and of itself
@@ -148,20 +149,24 @@ def is_inside(name: str) -> bool:
 
 def write_sealed(storage: Storage, name: str, values: Mapping[str, Any]) -> None:
     """Write JSON together with a hash of its values."""
-    storage.write_bytes(name, _json({**values, HASH_KEY: _hash(values)}))
+    storage.write_bytes(name, _text(values))
 
 
 def read_sealed(storage: Storage, name: str) -> dict[str, Any] | None:
-    """Return the values of a file that `write_sealed` wrote, or None if it is missing or any of them has changed."""
-    values = storage.read_json(name)
+    """Return the values of a file that `write_sealed` wrote, or None if it is missing or any bit has changed."""
+    try:
+        data = storage.read_bytes(name)
+        values = json.loads(data)
+    except (FileNotFoundError, NotADirectoryError, IsADirectoryError, ValueError, RecursionError):
+        return None
     if not isinstance(values, dict):
         return None
-    sha256 = values.pop(HASH_KEY, None)
-    return values if sha256 == _hash(values) else None
+    values.pop(HASH_KEY, None)
+    return values if data == _text(values) else None
 
 
-def _hash(values: Mapping[str, Any]) -> str:
-    return hashlib.sha256(_json(values)).hexdigest()
+def _text(values: Mapping[str, Any]) -> bytes:
+    return _json({**values, HASH_KEY: hashlib.sha256(_json(values)).hexdigest()})
 
 
 def _json(values: Mapping[str, Any]) -> bytes:
@@ -171,8 +176,10 @@ def _json(values: Mapping[str, Any]) -> bytes:
 
 
 def whole_lines(file: Iterable[bytes]) -> Iterator[bytes]:
-    """Return the lines of a file opened for reading bytes, with their line ends, except an incomplete last one."""
-    return (line for line in file if line.endswith(b"\n"))
+    """Yield the lines of a file opened for reading bytes, with their line ends, except an incomplete last one."""
+    for line in file:
+        if line.endswith(b"\n"):
+            yield line
 
 
 def cut_torn_line(path: Path) -> None:

@@ -37,6 +37,7 @@ from tokenfree.train.tasks.base import DownstreamTask, TaskHead
 from tokenfree.train.tasks.heads import PlaceHead, TextHead
 from tokenfree.train.tasks.inputs import Padding, text_inputs
 from tokenfree.train.tasks.questions import SpanHead
+from tokenfree.train.torch_state import random_numbers
 
 CARD = "README.md"
 USAGE = """\
@@ -292,7 +293,9 @@ def write_folder(
     """
     save_tensors(state, folder / SAFETENSORS, {"format": "pt"})
     _write_tokenizer(folder, encoder, objective, vocabulary)
-    write_atomically(folder / f"{MODELING}.py", _code(fields, encoder, vocabulary, objective, trained))
+    # Building the heads draws random numbers.
+    with random_numbers():
+        write_atomically(folder / f"{MODELING}.py", _code(fields, encoder, vocabulary, objective, trained))
     write_atomically(folder / CARD, card)
     write_atomically(folder / "config.json", json.dumps(fields, indent=2) + "\n")
 
