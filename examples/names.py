@@ -44,14 +44,15 @@ def tagged(form: str, **names: str) -> str:
 
 
 sentences = [tagged(form, PER=one, LOC=two) for form, one, two in product(FORMS, PEOPLE, PLACES)]
-files = {"train": OUTPUT / "train.conll", "dev": OUTPUT / "dev.conll"}
-files["dev"].write_text("\n".join(sentences[::5]), encoding="utf-8")
-files["train"].write_text("\n".join(x for i, x in enumerate(sentences) if i % 5), encoding="utf-8")
+train, dev = OUTPUT / "train.conll", OUTPUT / "dev.conll"
+dev.write_text("\n".join(sentences[::5]), encoding="utf-8")
+train.write_text("\n".join(x for i, x in enumerate(sentences) if i % 5), encoding="utf-8")
 
 # %%
 # Fine-tuning begins with the pretrained weights.
 task = tokenfree.Recipe.for_finetuning("ner", train={"steps": STEPS // 2})
-result = tokenfree.finetune(task, files, str(OUTPUT / "ner"), init_from=str(OUTPUT / "run"))
+run = OUTPUT / "run"
+result = tokenfree.finetune(task, {"train": train, "dev": dev}, str(OUTPUT / "ner"), init_from=run)
 print({name: round(score, 3) for name, score in result.dev.items()})
 
 # %%
