@@ -180,6 +180,7 @@ def test_guesses(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyP
 
     class Stub:
         checkpoint = SimpleNamespace(step=1, record=lambda: {"step": 1})
+        recipe = SimpleNamespace(train=SimpleNamespace(steps=2))
 
         def __call__(self, text: str, top: int) -> list[list[Guess]]:
             return [[guess]]

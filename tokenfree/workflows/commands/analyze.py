@@ -3,8 +3,8 @@
   similarity  Spearman's correlation of the cosine of word vectors with five
               measures of spelling, on word pairs from UniMorph files (--data),
               with intervals by bootstrap over lemmas
-  attention   mean attention distance by layer and head, distance of the key with
-              most attention, entropy, and shares of attention on CLS and SEP
+  attention   mean attention distance by layer and head, distance of the key
+              with most attention, entropy, and shares of attention on CLS, SEP
   ranks       ranks of attention matrices before softmax, and the part of a
               position code that depends on i - j
   collisions  characters of a corpus that share buckets of a hash embedder, by
