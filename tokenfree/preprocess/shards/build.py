@@ -1,7 +1,7 @@
 """Build one shard: merge its documents from all runs, compute their windows, check, write and commit them."""
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass
 
 import numpy as np
@@ -16,7 +16,7 @@ from tokenfree.preprocess.dataset.manifest import ShardEntry
 from tokenfree.preprocess.dataset.verify import check_windows
 from tokenfree.preprocess.features.columns import iterate_windows
 from tokenfree.preprocess.features.vocabulary import Vocabulary
-from tokenfree.preprocess.records import MAX_BATCH_ROWS, schema
+from tokenfree.preprocess.records import MAX_BATCH_ROWS, Document, schema
 from tokenfree.preprocess.shards.plan import DocumentSet, ShardTask
 from tokenfree.preprocess.shards.sorted_runs import grouped
 from tokenfree.preprocess.text.characters import count_scripts
@@ -80,9 +80,7 @@ def build_shard(
     with storage.new_file(task.path) as new:
         shard_schema = schema(config.columns)
         with pa.OSFile(new.path, "wb") as sink, pa.ipc.new_stream(sink, shard_schema) as writer:
-            ordered = (document for _, document in merge)
-            # The groups depend on the shard alone.
-            for group in grouped(ordered, lambda item: len(item.text), GROUP_DOCUMENTS, GROUP_CHARACTERS):
+            for group in _groups(document for _, document in merge):
                 previous_rows = rows
                 for windows in iterate_windows(group, config, vocabulary):  # a document may have any size
                     for start in range(0, windows.rows.num_rows, MAX_BATCH_ROWS):
@@ -121,6 +119,11 @@ def build_shard(
     )
     write_sealed(storage, sidecar, asdict(built))
     return built
+
+
+def _groups(documents: Iterable[Document]) -> Iterator[list[Document]]:
+    """Yield groups that depend on the shard alone."""
+    return grouped(documents, lambda document: len(document.text), GROUP_DOCUMENTS, GROUP_CHARACTERS)
 
 
 def _check_sample(path: str, batch: pa.RecordBatch, vocabulary: Vocabulary | None) -> None:
