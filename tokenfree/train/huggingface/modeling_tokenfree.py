@@ -57,10 +57,8 @@ NGRAMS: Callable[..., Any] | None = None
 
 HUB = ("cache_dir", "force_download", "local_files_only", "token", "revision", "subfolder")
 NO_ANSWER = -1e4
-SURE, EQUAL = (
-    10.0,
-    1e-4,
-)  # what the tag of a position outside of words, or of other words, has more than the rest
+# What the tag of a position outside of words, and of one in a word, has more than the rest.
+SURE, EQUAL = 10.0, 1e-4
 
 
 class TokenfreeConfig(PreTrainedConfig):
